@@ -429,6 +429,15 @@ mod tests {
     }
 
     #[test]
+    fn sizes_go_by_the_number_of_keys_or_by_time_alone() {
+        assert!(!measured(&["--only=big", "--parts=sizes"]).big.sustained);
+        let by_time = measured(&["--only=big", "--parts=sizes", "--sustained"]);
+        assert!(by_time.big.sustained);
+        let error = refusal(&["--only=big", "--parts=fill", "--sustained"]);
+        assert!(error.contains("--only big --parts sizes"), "{error}");
+    }
+
+    #[test]
     fn only_what_has_aims_is_judged() {
         assert!(measured(&["--only=big", "--judge"]).big.judge);
         assert!(!measured(&["--only=big"]).big.judge);

@@ -37,7 +37,8 @@ const KILLED_MS: f64 = 500.0;
 const BEYOND_MS: f64 = 50.0;
 
 /// Overwrites random keys of a fresh store of each size, as often as it has keys or for `--minutes`,
-/// whichever is less, then restarts the server once and kills it [`KILLS`] times.
+/// whichever is less, or with `--sustained` for all of them; then restarts the server once and kills
+/// it [`KILLS`] times.
 pub(super) fn measure(
     subject: &mut Subject,
     options: &Options,
@@ -75,8 +76,11 @@ fn measure_one(
     let filling = fill_long(&url, 0..keys, key_bytes, VALUE_BYTES);
     subject.block_on(local(filling))?;
     rows.number("fill s", began.elapsed().as_secs_f64(), 1);
-    let over = Duration::from_secs_f64(options.minutes * 60.0);
-    let done = overwrite(subject, shape.clone(), over)?;
+    let until = Until {
+        puts: (!options.big.sustained).then_some(keys),
+        over: Duration::from_secs_f64(options.minutes * 60.0),
+    };
+    let done = overwrite(subject, shape.clone(), &until)?;
     let (before, after, mut taken) = (done.before, done.after, done.taken);
 
     let puts = taken.count() as f64;
@@ -181,9 +185,22 @@ struct Overwritten {
     longest_sync: f64,
 }
 
-/// Overwrites random keys, as often as there are keys or for this long, whichever is less.
-fn overwrite(subject: &Subject, shape: Shape, over: Duration) -> Result<Overwritten> {
-    let (url, keys) = (subject.url(), shape.keys.end);
+/// The end of the overwrites: what comes first.
+struct Until {
+    /// `None`: any number. At least those of [`OVERWRITING_MIN`] are made.
+    puts: Option<u64>,
+    over: Duration,
+}
+
+impl Until {
+    fn has_come(&self, puts: u64, since: Duration) -> bool {
+        let enough = self.puts.is_some_and(|enough| puts >= enough);
+        since >= self.over || (enough && since >= OVERWRITING_MIN)
+    }
+}
+
+fn overwrite(subject: &Subject, shape: Shape, until: &Until) -> Result<Overwritten> {
+    let url = subject.url();
     let bystander = Bystander::start(subject.scratch())?;
     let done = subject.block_on(local(async {
         tokio::time::sleep(SETTLE).await;
@@ -191,9 +208,7 @@ fn overwrite(subject: &Subject, shape: Shape, over: Duration) -> Result<Overwrit
         let before = subject.usage()?;
         let mut load = Load::start(&url, shape).await?;
         let (began, mut anonymous_bytes) = (Instant::now(), 0);
-        while began.elapsed() < over
-            && (began.elapsed() < OVERWRITING_MIN || (load.count() as u64) < keys)
-        {
+        while !until.has_come(load.count() as u64, began.elapsed()) {
             tokio::time::sleep(POLL).await;
             anonymous_bytes = anonymous_bytes.max(subject.usage()?.anonymous_bytes);
         }
@@ -231,6 +246,20 @@ mod tests {
         let beyond_the_list = most_written(100_000_001, KEY_BYTES);
         assert_eq!(beyond_the_list.bounds(), [of_etcd]);
         assert_eq!(most_written(400_000, 500).bounds(), [of_etcd]);
+    }
+
+    #[test]
+    fn overwrites_end_by_their_number_or_by_time() {
+        let seconds = Duration::from_secs;
+        let (over, puts) = (seconds(60), Some(1000));
+        let until = Until { puts, over };
+        assert!(!until.has_come(1000, seconds(9)), "a minimum");
+        assert!(!until.has_come(999, seconds(59)));
+        assert!(until.has_come(1000, seconds(10)));
+        assert!(until.has_come(0, over));
+        let sustained = Until { puts: None, over };
+        assert!(!sustained.has_come(u64::MAX, seconds(59)));
+        assert!(sustained.has_come(0, over));
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(in crate::versus) struct Plan {
     pub(in crate::versus) sizes: Vec<u64>,
     /// The length of their keys.
     pub(in crate::versus) key_bytes: usize,
+    /// They are overwritten for all of `--minutes`, not only as often as there are keys.
+    pub(in crate::versus) sustained: bool,
     pub(in crate::versus) watchers: u64,
     /// Puts per second, all clients together; `None`: as fast as they are answered.
     pub(in crate::versus) rate: Option<u64>,
@@ -32,6 +34,9 @@ impl Plan {
         let has_sizes = is_big && self.parts.contains(&Part::Sizes);
         if self.key_bytes != KEY_BYTES && !has_sizes {
             return Err("--key-bytes is of `--only big --parts sizes` alone");
+        }
+        if self.sustained && !has_sizes {
+            return Err("--sustained is of `--only big --parts sizes` alone");
         }
         if self.judge && !is_big {
             return Err("--judge is of `--only big` alone: nothing else is judged");
@@ -166,6 +171,11 @@ pub(super) fn args() -> Vec<Arg> {
             "Of `big`: the part sizes has keys of so many bytes; 32 when not given",
         )
         .value_parser(value_parser!(u64).range(KEY_BYTES as u64..=KEY_BYTES_MAX)),
+        number(
+            "sustained",
+            "Of `big`: the part sizes overwrites for all of --minutes",
+        )
+        .action(ArgAction::SetTrue),
         number("watchers", "Of `big`: watchers in all").value_parser(value_parser!(u64)),
         number(
             "rate",
@@ -203,6 +213,7 @@ pub(super) fn plan(matches: &ArgMatches) -> Plan {
         key_bytes: matches
             .get_one::<u64>("key-bytes")
             .map_or(KEY_BYTES, |bytes| *bytes as usize),
+        sustained: matches.get_flag("sustained"),
         watchers: matches.get_one("watchers").copied().unwrap_or(10_000),
         rate: matches.get_one("rate").copied(),
         random: matches.get_flag("random"),
