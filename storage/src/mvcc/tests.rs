@@ -747,9 +747,9 @@ fn what_a_change_or_a_removal_reads_is_announced_where_pages_are_missing() {
         "2000.0+key1998".len()
     );
     let before = vfs.announced().len();
-    store.announce_rows(&[at(2), at(3), at(4001)]);
+    store.root().announce_rows(&[at(2), at(3), at(4001)]);
     assert_eq!(vfs.announced().len(), before + 2, "two are in one leaf");
     vfs.set_cold(false);
-    store.announce_rows(&[at(2), at(3), at(4001)]);
+    store.root().announce_rows(&[at(2), at(3), at(4001)]);
     assert_eq!(vfs.announced().len(), before + 2, "they are in memory");
 }

@@ -9,7 +9,8 @@ use crate::state::entry;
 
 impl Applier {
     /// Has the disk look for the keys of entries that another member proposed; those of this member
-    /// were announced then. Entries that are more than a put are decoded for it, and stay so.
+    /// were announced then. Entries that are more than a put are decoded for it, and stay so. Then has
+    /// it look for the values that any of them reads: where these are is known only now.
     pub(super) fn announce(&self, entries: &mut [Committed]) {
         let root = self.state.store.root();
         if !root.misses_pages() {
@@ -17,7 +18,7 @@ impl Applier {
         }
         let applied = root.applied().index;
         let mut keys: Vec<&[u8]> = Vec::new();
-        for committed in entries {
+        for committed in entries.iter_mut() {
             let Committed { entry, request, .. } = committed;
             let has_request = entry.kind == raft::EntryKind::Normal && !entry.data.is_empty();
             if !has_request || request.is_some() || entry.index <= applied {
@@ -32,6 +33,16 @@ impl Applier {
             }
         }
         root.announce_changes(keys);
+        let mut values: Vec<&[u8]> = Vec::new();
+        for committed in entries.iter() {
+            if committed.entry.index > applied
+                && let Some(request) = &committed.request
+            {
+                let answers = committed.reply.is_some();
+                request.each_value(answers, &mut |key| values.push(key));
+            }
+        }
+        root.announce_values(values);
     }
 }
 

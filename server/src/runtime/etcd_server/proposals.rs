@@ -155,6 +155,7 @@ impl EtcdServer {
         let view = self.view();
         if view.misses_pages() {
             request.each_key(&mut |key| view.announce_change(key));
+            request.each_value(true, &mut |key| view.announce_value(key));
         }
     }
 

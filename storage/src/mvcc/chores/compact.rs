@@ -117,7 +117,7 @@ impl Store {
                     self.touch();
                     let chunk = rows.by_ref().take(left.min(ROWS_ANNOUNCED));
                     let chunk: Vec<Revision> = chunk.collect();
-                    self.announce_rows(&chunk);
+                    self.root.announce_rows(&chunk);
                     left -= chunk.len();
                     for revision in chunk {
                         removed += usize::from(self.remove_version(revision)?);
@@ -159,15 +159,6 @@ impl Store {
             self.root.compaction.extend(bound);
         }
         None
-    }
-
-    /// The rows are anywhere in the history: the disk looks for all of them together. They ascend.
-    pub(in crate::mvcc) fn announce_rows(&self, rows: &[Revision]) {
-        let root = &self.root;
-        if root.misses_pages() {
-            let places = rows.iter().map(|revision| key::revision_key(*revision));
-            root.revisions.announce_all(&root.pages, places);
-        }
     }
 
     fn remove_version(&mut self, revision: Revision) -> Result<bool> {

@@ -171,6 +171,45 @@ fn where_a_branch_is_missing_a_change_announces_the_branch() {
     assert!(leaf.is_disjoint(&branch));
 }
 
+#[test]
+fn where_values_are_is_announced_once_the_keys_are_known() {
+    let mut fixture = filled();
+    fixture.checkpoint();
+    let before = cool(&mut fixture, DeltaLimits::beyond(1 << 30));
+    let root = fixture.store.root();
+    let keys: Vec<String> = (0..KEYS).rev().step_by(SPARSE).map(key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    // A caller that must not wait gets nothing while the leaf of the key is missing.
+    root.announce_value(keys[0]);
+    assert!(places(&fixture, before).is_empty());
+    root.announce_values(keys.clone());
+    let announced = places(&fixture, before);
+    let (trees, _) = fixture.store.survey().unwrap();
+    let branches = (trees[0].branches + trees[1].branches) as usize;
+    // There are fewer leaves of rows than keys that were asked for, and one in each leaf of keys.
+    let leaves = keys.len() + trees[1].leaves as usize;
+    assert!(
+        (leaves - 1..=leaves + branches).contains(&announced.len()),
+        "{}, {trees:?}",
+        announced.len()
+    );
+
+    cool(&mut fixture, DeltaLimits::beyond(1 << 30));
+    let root = fixture.store.root();
+    root.head(keys[0]).unwrap();
+    // Another row, so that what is above all rows is in memory.
+    root.get(keys[50], 0, |_| ()).unwrap();
+    let before = fixture.vfs.announced().len();
+    root.announce_value(keys[0]);
+    let row = places(&fixture, before);
+    assert_eq!(row.len(), 1, "{row:?}");
+    assert!(row.is_subset(&announced));
+    // There is no such key, as the same leaf says.
+    root.announce_value(b"key19999a");
+    root.announce_values(vec![b"key19999a"]);
+    assert_eq!(places(&fixture, before), row);
+}
+
 /// Puts of these keys, one entry each.
 fn lone_puts(keys: &[String], first: u64) -> Vec<LonePut<'_>> {
     keys.iter()

@@ -161,3 +161,22 @@ fn a_member_announces_entries_as_soon_as_it_hears_of_them() {
     let announced = places(&vfs, before);
     assert!(announced >= keys, "{announced} for {keys} keys");
 }
+
+#[test]
+fn the_values_that_committed_entries_read_are_announced() {
+    let (vfs, applier) = restarted();
+    cool(&vfs, &applier);
+    let (mut entries, _) = entries();
+    applier.announce(&mut entries);
+    let of_keys = places(&vfs, 0);
+    for Committed { entry, request, .. } in &mut entries {
+        let mut compared = entry::request(entry).unwrap();
+        if let Request::Txn(txn) = &mut compared {
+            txn.compare[0].target = pb::compare::CompareTarget::Value as i32;
+        }
+        *request = Some(compared);
+    }
+    // By now the keys are known, so that of all this only the row that is compared is missing.
+    applier.announce(&mut entries);
+    assert_eq!(places(&vfs, 0), of_keys + 1);
+}
