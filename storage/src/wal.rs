@@ -44,7 +44,7 @@ pub(crate) use fuzz::recover_anything;
 pub use reading::{Pinned, Place, Reader};
 use record::Checksum;
 use sealed::RecordSealer;
-pub use segment::{DropJob, PrepareJob};
+pub use segment::{DropJob, PrepareJob, SPARES_MAX};
 use segment::{Dropped, Header, Name, Segment, Spares};
 use writing::OpenSegment;
 

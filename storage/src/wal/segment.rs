@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use super::sector::SECTOR_BYTES;
 pub(super) use header::Header;
-pub use spares::{DropJob, PrepareJob};
-pub(super) use spares::{Dropped, SPARES_MAX, Spare, Spares};
+pub use spares::{DropJob, PrepareJob, SPARES_MAX};
+pub(super) use spares::{Dropped, Spare, Spares};
 
 /// Numbers in names stay below this, so that counting up never overflows.
 const NUMBERS_MAX: u64 = 1 << 62;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use storage::encryption::DECRYPTED_BYTES;
 use storage::mvcc::{ENTRY_BYTES_IN_MEMORY, KEY_BYTES_DIRECT, Stats, Store};
+use storage::wal;
 
 use crate::config::Config;
 
@@ -84,6 +85,9 @@ impl LogBounds {
         replay: Duration::from_millis(350),
     };
 }
+
+// What a checkpoint drops becomes spare files, beside the one that the log rolls over to.
+const _: () = assert!(LogBounds::DIRECT.bytes < wal::SPARES_MAX as u64 * wal::SEGMENT_BYTES);
 
 /// Bounds for background work. The simulation makes all of them small.
 #[derive(Clone, Copy, Debug)]

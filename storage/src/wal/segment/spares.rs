@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 /// Spare files kept: one to roll over to, and eight more, because a checkpoint drops at most about so
 /// many segments at once. So a drop need not free blocks, and the log need not reserve new ones.
-pub(in crate::wal) const SPARES_MAX: usize = 9;
+pub const SPARES_MAX: usize = 9;
 
 /// A file of full size that can become a segment.
 #[derive(Clone, Debug)]
