@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use etcd_api::Client;
 use etcd_api::etcdserverpb as pb;
 use testkit::{Launch, Minor, Server};
+use tonic::transport::Endpoint;
 
 use crate::beside_etcd::differential::op::Op;
 use crate::beside_etcd::differential::side::Side;
@@ -28,6 +29,8 @@ use run::Run;
 
 const STELE: &str = env!("CARGO_BIN_EXE_stele");
 const AGAIN: Duration = Duration::from_millis(20);
+/// Of a call; several fit into the patience with which it is made again.
+const CALL_MAX: Duration = Duration::from_secs(10);
 /// Parts of the run; see `STELE_JOIN_OPS`.
 const PHASES: usize = 6;
 /// Operations of the run, unless `STELE_JOIN_OPS` says otherwise. Fewer beside older members: what
@@ -80,8 +83,11 @@ where
     }
 }
 
+/// Its calls have a deadline: etcd may drop a change of members that comes right behind another one,
+/// and then never answers.
 async fn client(server: &Server) -> Client {
-    Client::connect(server.url()).await.unwrap()
+    let endpoint = Endpoint::from_shared(server.url()).unwrap();
+    Client::new(endpoint.timeout(CALL_MAX).connect().await.unwrap())
 }
 
 async fn add_learner(server: &Server, place: &Place) -> u64 {

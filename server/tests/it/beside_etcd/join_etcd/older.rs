@@ -321,7 +321,11 @@ async fn changes_of_members_are_the_same_to_all_whoever_leads(minor: Minor) {
                 peer_urls: vec![other.peer_url.clone()],
             };
             let mut cluster = client(through).await.cluster();
-            cluster.member_update(update).await.unwrap();
+            until_ok("member update", || {
+                let (mut cluster, update) = (cluster.clone(), update.clone());
+                async move { cluster.member_update(update).await }
+            })
+            .await;
             let all = same().await;
             let updated = all.iter().find(|member| member.id == id).unwrap();
             assert_eq!(updated.peer_urls, [other.peer_url]);
