@@ -35,8 +35,13 @@ pub(super) fn measure(
     let back = subject.restart()?;
     figures.number("cold: read after clean stop ms", ms(back), 0);
     let url = subject.url();
-    let half = Duration::from_secs_f64(options.minutes * 30.0);
-    for (verb, what) in [(Verb::Get, "get"), (Verb::Put, "put")] {
+    let verbs = [
+        (Verb::Get, "get"),
+        (Verb::Put, "put"),
+        (Verb::Replace, "put with prev_kv"),
+    ];
+    let each = Duration::from_secs_f64(options.minutes * 60.0) / verbs.len() as u32;
+    for (verb, what) in verbs {
         subject.block_on(local(async {
             let shape = Shape {
                 verb,
@@ -48,15 +53,15 @@ pub(super) fn measure(
             };
             let before = subject.usage()?;
             let mut load = Load::start(&url, shape).await?;
-            tokio::time::sleep(half).await;
+            tokio::time::sleep(each).await;
             let (mut taken, over) = load.take().await?;
             let after = subject.usage()?;
             let count = taken.count() as f64;
             let cpu = (after.cpu - before.cpu).as_secs_f64() * 1e6 / count;
-            figures.number(format!("cold: {what}s/s"), count / over.as_secs_f64(), 0);
-            figures.number(format!("cold: {what} p50 ms"), taken.ms(0.5), 2);
-            figures.number(format!("cold: {what} p99 ms"), taken.ms(0.99), 2);
-            figures.number(format!("cold: CPU us/{what}"), cpu, 1);
+            figures.number(format!("cold: {what}, /s"), count / over.as_secs_f64(), 0);
+            figures.number(format!("cold: {what}, p50 ms"), taken.ms(0.5), 2);
+            figures.number(format!("cold: {what}, p99 ms"), taken.ms(0.99), 2);
+            figures.number(format!("cold: {what}, CPU us"), cpu, 1);
             Ok(())
         }))?;
     }

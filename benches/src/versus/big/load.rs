@@ -146,6 +146,8 @@ impl Latencies {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verb {
     Put,
+    /// A put that is answered with what it replaces.
+    Replace,
     Get,
 }
 
@@ -243,11 +245,12 @@ async fn ask_on(
         let number = shape.keys.start + random.next_number();
         let key = long_key(number, shape.key_bytes).into();
         match shape.verb {
-            Verb::Put => {
+            Verb::Put | Verb::Replace => {
                 let value = value.clone();
                 let request = PutRequest {
                     key,
                     value,
+                    prev_kv: matches!(shape.verb, Verb::Replace),
                     ..PutRequest::default()
                 };
                 kv.put(request).await?;
