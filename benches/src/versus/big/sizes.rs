@@ -185,9 +185,10 @@ struct Overwritten {
     longest_sync: f64,
 }
 
-/// The end of the overwrites: what comes first.
+/// When the overwrites end: after so many puts, but not before [`OVERWRITING_MIN`], or after this long,
+/// whichever comes first.
 struct Until {
-    /// `None`: any number. At least those of [`OVERWRITING_MIN`] are made.
+    /// `None`: time alone ends them.
     puts: Option<u64>,
     over: Duration,
 }
@@ -199,6 +200,7 @@ impl Until {
     }
 }
 
+/// Overwrites random keys.
 fn overwrite(subject: &Subject, shape: Shape, until: &Until) -> Result<Overwritten> {
     let url = subject.url();
     let bystander = Bystander::start(subject.scratch())?;
