@@ -4,7 +4,7 @@
 pub(crate) mod check;
 mod deep;
 mod encoded;
-mod keys;
+pub(crate) mod keys;
 pub(crate) mod nesting;
 #[cfg(test)]
 mod tests;

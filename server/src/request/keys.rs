@@ -33,6 +33,19 @@ impl Request {
     }
 }
 
+/// True if a put reads what it replaces: to show it, if `shows` says so, or to keep a part of it.
+pub(crate) fn reads_previous(put: &pb::PutRequest, shows: bool) -> bool {
+    shows || put.ignore_value || put.ignore_lease
+}
+
+/// True if a comparison reads rows: the trees of keys know all else.
+pub(crate) fn compares_rows(compare: &pb::Compare) -> bool {
+    let of_rows = [CompareTarget::Value, CompareTarget::Lease];
+    of_rows
+        .iter()
+        .any(|target| compare.target == *target as i32)
+}
+
 fn each_key_of<'r>(txn: &'r pb::TxnRequest, each: &mut dyn FnMut(&'r [u8])) {
     for compare in &txn.compare {
         lone_key(&compare.key, &compare.range_end, each);
@@ -50,8 +63,7 @@ fn each_key_of<'r>(txn: &'r pb::TxnRequest, each: &mut dyn FnMut(&'r [u8])) {
 
 fn each_value_of<'r>(txn: &'r pb::TxnRequest, answers: bool, each: &mut dyn FnMut(&'r [u8])) {
     for compare in &txn.compare {
-        let reads = [CompareTarget::Value, CompareTarget::Lease];
-        if reads.iter().any(|target| compare.target == *target as i32) {
+        if compares_rows(compare) {
             lone_key(&compare.key, &compare.range_end, each);
         }
     }
@@ -72,7 +84,7 @@ fn each_value_of<'r>(txn: &'r pb::TxnRequest, answers: bool, each: &mut dyn FnMu
 }
 
 fn value_of_put<'r>(put: &'r pb::PutRequest, answers: bool, each: &mut dyn FnMut(&'r [u8])) {
-    if (put.prev_kv && answers) || put.ignore_value || put.ignore_lease {
+    if reads_previous(put, put.prev_kv && answers) {
         each(&put.key);
     }
 }

@@ -14,6 +14,7 @@ use storage::mvcc::{KeyRange, Root, Want, Write};
 use super::answer::Room;
 use super::to_key_value;
 use crate::basics::error::Error;
+use crate::request::keys::reads_previous;
 
 use key_value::key_value_len;
 pub use range::range;
@@ -43,8 +44,7 @@ pub(super) fn put(
 ) -> Result<pb::PutResponse, Error> {
     check_put(write, request)?;
     let shows_previous = request.prev_kv && room.is_left();
-    let needs_previous = shows_previous || request.ignore_value || request.ignore_lease;
-    let previous = if needs_previous {
+    let previous = if reads_previous(request, shows_previous) {
         write.get(&request.key, 0, to_key_value)?
     } else {
         None

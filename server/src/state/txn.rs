@@ -16,6 +16,7 @@ use super::Tally;
 use super::answer::Room;
 use super::kv;
 use crate::basics::error::Error;
+use crate::request::keys::compares_rows;
 pub use reading::read;
 pub(crate) use reading::{Reading, is_read_only, is_serializable};
 
@@ -145,8 +146,7 @@ fn execute(
 fn holds(root: &Root, compare: &pb::Compare) -> Result<bool, Error> {
     let keys = KeyRange::from_wire(&compare.key, &compare.range_end);
     let wants_value = compare.target == CompareTarget::Value as i32;
-    let wants_row = wants_value || compare.target == CompareTarget::Lease as i32;
-    let want = if wants_row {
+    let want = if compares_rows(compare) {
         Want::Values
     } else {
         Want::KeysOnly
